@@ -188,9 +188,11 @@ class Frontier:
         (the wire) has sent them back, because they have to wait."""
 
         self.interrupted: set[Request] = set()
-        """The requests that failed only because the spider closed. Also the page requests in progress whose callbacks
-        or item pipelines possibly waited for one of these requests. With a ``JOBDIR``, the next run sends all of them
-        again."""
+        """The requests that the next run with the same ``JOBDIR`` sends again, although they have ended in this run:
+
+        - The requests that failed only because the spider closed.
+        - The requests for pages whose callbacks or item pipelines were still running when a request failed in this way.
+          A callback possibly waited for the failed request, for example for an image of the page."""
 
         self.closes_for = ""
         """The reason (``finish_reason``) if the frontier closes the crawl; otherwise empty. Once the reason is set, the
@@ -680,8 +682,9 @@ class Frontier:
         SpiderClosing if the spider closes, and BackingOff if the pauses of the host or download slot exceed
         ``REP_WAIT_TIMEOUT``.
 
-        :param waiter: a new waiter for *request*. Its attribute ``counts_as_planned`` determines how *request* is
-            counted: as sent (False), or as planned, which means not sent yet (True)
+        :param waiter: a new waiter for *request*. The limiters count *request* as sent. If the waiter's attribute
+            ``counts_as_planned`` is True, they count it as planned (not sent yet) instead, because *request* has not
+            yet reached the wire
         """
         call = self.wait(waiter, request)
         self.limits.wait(waiter, self.clock.monotonic())
@@ -735,10 +738,10 @@ class Frontier:
             self.flush()
 
     def _passes_browser_page(self, entry: InFlight) -> bool:
-        """Whether the robots.txt request of *entry* may be sent even if its limiters are full, because a page that is
-        loading in a browser possibly waits for this robots.txt. The result is False if the request has to wait for
-        another reason: the host or download slot is paused, or the crawler's own network is gone and no attempt to
-        reach a host is due.
+        """Whether the robots.txt request of *entry* may be sent even if its limiters are full, because a browser is
+        loading a page of the same host and possibly needs this robots.txt to continue. The result is False while the
+        host or download slot is paused. While the crawler's own network is gone, the result is also False until it is
+        time to try a host again.
         """
         limiters = entry.queue.robotstxt_limiters
         now, network = self.clock.monotonic(), self.limits.network.robotstxt
@@ -794,7 +797,10 @@ class Frontier:
         self.flush()
 
     def _withdraw_paused(self, host: Limiter) -> None:
-        """If *host* is paused, take its requests out of the download slots where they wait."""
+        """If *host*, the limiter of a host or download slot, is paused, remove the requests that it counts from the
+        download slots in which they still wait. So they are not sent during the pause. :meth:`withdrawn` describes what
+        Scrapy does with them.
+        """
         if self.clock.monotonic() < host.next_at:
             self._withdraw(
                 request

@@ -285,9 +285,10 @@ class JobFile:
     def note_pause(self, scope: str, until: float, seconds: float) -> None:
         """Store a pause of a host or download slot (*scope*).
 
-        *until* is the wall-clock time at which the pause ends, and *seconds* is the remaining time. Both are stored:
-        the next run uses the shorter one, so that a clock that was set back cannot make the pause longer.
+        *until* is the wall-clock time at which the pause ends. *seconds* is the time from now until the pause ends.
         """
+        # The next run pauses until *until*, but for at most *seconds*. So the pause does not become longer if the clock
+        # of the machine is set back between the runs.
         self._add_change(_PAUSED, scope, until, seconds)
 
     # Executing and committing the waiting changes.

@@ -271,8 +271,9 @@ class JobStore:
             self._frontier.budget.pass_free(request)
 
     def is_counted(self, request: Request) -> bool:
-        """Whether *request*, which is about to be stored, is a retry or a redirect of a page that was counted before.
-        The result is stored with the request, so that a run after a kill does not count the page again.
+        """Whether *request*, which is about to be stored, is a retry or a redirect of a page that was already counted
+        for ``REP_PAGES_PER_HOST``. The result is stored with the request: if this run is killed, the next run does not
+        count the page a second time.
         """
         budget = self._frontier.budget
         return budget is not None and budget.repeats_counted_page(request)
@@ -300,8 +301,10 @@ class JobStore:
             self._write_soon()
 
     def is_ready(self) -> bool:
-        """Return whether a request may be popped now. Before that, execute the waiting changes in a transaction of
-        SQLite, and schedule the commit of this transaction. The result is False in these cases:
+        """Prepare the file of the ``JOBDIR`` for popping a request, and return whether a request may be popped now.
+
+        To prepare the file, the method executes the changes that wait in memory in a SQLite transaction, and schedules
+        the commit of the transaction. The result is False in these cases:
 
         - The file is not open.
         - The file cannot be written, and too many changes wait in memory.
@@ -394,7 +397,7 @@ def _is_of_scrapy(folder: Path, *, keeps_seen: bool) -> bool:
     Scrapy's scheduler, or fingerprints in the file of Scrapy's duplicate filter.
 
     *keeps_seen* is whether this crawl stores the fingerprints of seen requests in the file of this package. If False,
-    the duplicate filter of this crawl stores them in a file of its own, so the fingerprints show nothing.
+    the file of Scrapy's duplicate filter is ignored: this crawl can have written it, with its own ``DUPEFILTER_CLASS``.
     """
     queue, seen = (folder / name for name in _FILES_OF_SCRAPY)
     if keeps_seen and seen.exists() and seen.stat().st_size:
@@ -440,8 +443,11 @@ class JobRequests:
     medium = "disk"
 
     def __init__(self, job: JobStore, host: str, count: int = 0) -> None:
-        """Create the store for one queue. *host* is the text by which the file of *job* identifies the queue. *count*
-        is the number of requests that the file already contains in this queue.
+        """Create the store for one queue.
+
+        :param host: the key of the queue, as text in the format of :func:`_text_of_key`, for example
+            ``["example.com", "https://example.com", false, true]``
+        :param count: the number of requests that the file of *job* already contains in this queue
         """
         self._job = job
         self._host = host

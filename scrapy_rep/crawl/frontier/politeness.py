@@ -77,7 +77,7 @@ class Politeness:
         self._reporter = DecisionReporter.of(crawler)
         self._traffic = Traffic.of(crawler)
         self.measures = self._traffic is not None
-        """Whether delays and pauses are measured, because the crawl writes a ledger."""
+        """Whether delays and pauses are measured. They are measured only if the crawl writes a ledger."""
 
         # An earlier run with the same JOBDIR may have sent a request to any host just before the run ended. So the
         # first crawl delay of a host is measured from the start of this run. If this run fetches the host's robots.txt,

@@ -100,8 +100,8 @@ class Rules:
         """The fetches of robots.txt that are under way, by site."""
 
         self._max_fetches = concurrent_requests(crawler)
-        """The maximum number of concurrent fetches of robots.txt. If any queue of the scheduler has a request that may
-        be sent now, the maximum is half of this number."""
+        """The maximum number of robots.txt files that are fetched at the same time. While any queue of the scheduler
+        has a request that may be sent now, at most half as many are fetched."""
 
         self._min_ready = max(_MIN_READY, 2 * self._max_fetches)
         self._waiting = 0

@@ -60,9 +60,8 @@ def lifetime(
     The dialect's ``freshness`` determines which headers state the lifetime. If they state none, the dialect's ``ttl``
     is used.
 
-    The lifetime is at least *min_age* and at most 30 days. If the dialect's ``freshness`` is ``"cache-control"``, the
-    lifetime is at most *max_age* (RFC 9309, 2.4), even if *max_age* is less than *min_age*. In other dialects,
-    *max_age* has an effect only if it is less than *min_age*: the lifetime is then at least *max_age*.
+    The lifetime is at least *min_age* or *max_age*, whichever is less, and normally at most 30 days. If the dialect's
+    ``freshness`` is ``"cache-control"``, the lifetime is at most *max_age* (RFC 9309, 2.4).
     """
     fields = dict(headers)
     directives = cache_control(fields)

@@ -229,9 +229,10 @@ class _OpenElements:
 
 
 def _comment_end(html: bytes, position: int, is_comment: bool) -> int:
-    """Return the offset after a comment, or after another construct that ends at the next ``>``, such as a doctype.
-    *is_comment* is whether this is a comment. *position* is the offset after the ``<!--`` of a comment, or after the
-    ``<!``, ``<?`` or ``</`` at the start of another construct.
+    """Return the offset after a comment, or after a doctype or similar markup that ends at the next ``>``.
+
+    If *is_comment* is True, *position* is the offset after the ``<!--`` of the comment. Otherwise, *position* is the
+    offset after the ``<!``, ``<?`` or ``</`` at the start of the markup.
     """
     if not is_comment:
         return html.find(b">", position) + 1 or -1

@@ -1,9 +1,9 @@
 """The indexing rules of a page, and the media types of the responses to which they apply.
 
 An indexing rule limits what a search index may show of a document, such as a page or an image. JSON,
-feeds and sitemaps are data and not documents: ``noindex`` on a sitemap keeps the file itself out of
-search results, but does not apply to the pages that the sitemap lists. So indexing rules do not apply to
-data.
+feeds and sitemaps are data and not documents. ``noindex`` on a sitemap asks search engines not to show the
+sitemap file in search results, and says nothing about the pages that the sitemap lists. So this package
+ignores indexing rules in responses with data.
 
 Examples of data with ``noindex`` are common. WordPress sends ``X-Robots-Tag: noindex`` with every response
 of its REST API and of ``admin-ajax.php`` (class-wp-rest-server.php, admin-ajax.php). SEO plugins send

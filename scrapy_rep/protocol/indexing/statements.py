@@ -21,8 +21,8 @@ No standard defines the grammar of the header. Google and MDN explain the meanin
     agent      = token [ "/" version ]           ; the next statements are addressed to it
     statement  = name [ ":" value ]
 
-Statements before the first agent are addressed to all crawlers, and all others to the last agent before
-them. Only the value of ``unavailable_after``, a date, may contain commas.
+Statements before the first agent are addressed to all crawlers. Every other statement is addressed to the
+closest agent before it. Only the value of ``unavailable_after``, a date, may contain commas.
 
 Some sites separate rules by semicolons, slashes, vertical bars or white space. If the dialect allows
 these separators, ``noindex; nofollow`` is read as two statements. A text is split like this only if all
@@ -161,8 +161,9 @@ class IndexingFinding(NamedTuple):
     message: str
     source: Source
     position: int
-    """The number, from 1, of the line on which the meta tag begins, or of the field among all ``X-Robots-Tag``
-    fields. With the code ``page-too-long``, the number of the last line that was read."""
+    """The position in the source, from 1. For a meta tag, this is the number of the line on which the tag begins. For a
+    header, this is the number of the field among all ``X-Robots-Tag`` fields. With the code ``page-too-long``, this is
+    the number of the last line that was read."""
 
 
 USAGE_TAGS = ("tdm-reservation", "tdm-policy")
@@ -223,7 +224,9 @@ class StatementReader:
             )
 
     def add_tag(self, tag: Tag) -> None:
-        """Add a tag that states a usage preference, unless this reader already contains ``_MAX_TAGS`` such tags."""
+        """Add *tag* to the usage tags of the page. If this reader already contains ``_MAX_TAGS`` usage tags, ignore
+        *tag*.
+        """
         if len(self.tags) < _MAX_TAGS:
             self.tags.append(tag)
 
@@ -231,9 +234,10 @@ class StatementReader:
         """Parse the statements in *text*, and add them to this reader. *location* is the source, the agent and
         the position of these statements.
 
-        *spans* are the parts of *text* between separators. A span usually contains one statement, but a date
-        that contains separators extends over several spans. If a span turns out to be a list of several rules, it is
-        replaced in *spans* by their spans, so the caller must not use *spans* again.
+        *spans* are the parts of *text* between separators, such as commas. A span usually contains one statement, but a
+        date that contains separators extends over several spans. A span with several rules, such as
+        ``noindex; nofollow``, is replaced in *spans* by one span for each rule. So the caller must not use *spans*
+        again.
         """
         at = 0
         while at < len(spans):

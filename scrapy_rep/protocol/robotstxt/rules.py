@@ -447,9 +447,9 @@ def _prefix(pattern: paths.Pattern) -> str:
 
 
 def _required(pattern: paths.Pattern) -> str:
-    """Return a text of at most four characters that every matching target contains, in its normalized form
-    or as written. For example, return ``.pdf`` for ``/*/report.pdf``. A target that contains the text in neither form
-    need not be compared with *pattern*. Return an empty text if no required text is known.
+    """Return a text of at most four characters that every target matching *pattern* contains, in its normalized form or
+    as written. For example, return ``.pdf`` for ``/*/report.pdf``. A target that contains the text in neither form need
+    not be compared with *pattern*. Return an empty text if no such text is known.
     """
     # Only the parts after the first "*" are used, because the text before it is checked with _prefix(). A character
     # that normalization changes is not used, because a target can contain it raw or encoded.

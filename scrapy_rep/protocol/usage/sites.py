@@ -1,10 +1,13 @@
 """Finds the usage statements about a URL in the robots.txt and the tdmrep.json of its site.
 
-The usage records of a robots.txt, ``Content-Usage``, ``Content-Signal`` and ``License``, belong to
-groups, like rules (RFC 9309, 2.2.1). ``Content-Usage`` is a rule (draft-ietf-aipref-attach-05, 3),
-so the next user-agent line begins a new group. ``Content-Signal`` and ``License`` are other records,
-so the next user-agent line does not begin a new group. A ``Content-Signal``, like a ``Crawl-delay``,
-applies only to the user-agent lines directly above it.
+The usage records of a robots.txt stand in groups, like rules (RFC 9309, 2.2.1):
+
+- ``Content-Usage`` is a rule (draft-ietf-aipref-attach-05, 3). It applies to the whole group, and a
+  user-agent line after it begins a new group.
+- ``License`` is not a rule. It applies to the whole group, and a user-agent line after it continues the
+  group.
+- ``Content-Signal`` is not a rule. A user-agent line after it continues the group. Like a
+  ``Crawl-delay``, it applies only to the closest user-agent lines above it.
 
 A group may be addressed to a purpose instead of a crawler: ``User-agent: __usage_ai-training``. The
 rules of this group state which URLs may be used for the purpose. The source is
@@ -147,10 +150,9 @@ _MAX_READ = 50_000
 
 
 def may_state_usage(body: bytes, dialect: Dialect) -> bool:
-    """Search a robots.txt for the names of usage records, and for the tokens that name a purpose instead of a crawler
-    in user-agent lines. This search is fast. Return False if the file contains none of these, as most files do. True
-    does not prove that the file states usage preferences, because the text that was found can be in a comment, for
-    example.
+    """Return whether a robots.txt can contain usage preferences. This fast check searches the file, without parsing it, for
+    the names in :data:`FIELDS`, such as ``content-usage``, and for the tokens in :data:`PURPOSE_TOKENS`, such as
+    ``__usage_ai-training``. False is certain. True is not certain: a name can be in a comment, for example.
     """
     if NUL in body:  # A null byte shows that the file may be in UTF-16.
         body = decoded_text(body, dialect)

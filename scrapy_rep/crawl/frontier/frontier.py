@@ -30,8 +30,8 @@ Two examples:
 - *An image on another host.* A media pipeline downloads the image without the scheduler. So the image waits at the gate
   until the robots.txt of its host is fetched (``until_known``). If robots.txt allows the image, the image waits at the
   wire until the delay and the limits of its host allow another request (``until_sent``). If robots.txt forbids the
-  image, the gate refuses the image. If robots.txt is unreachable, the gate refuses the image at once, too: only the
-  requests in the scheduler wait for an unreachable robots.txt (``REP_WAIT_TIMEOUT``).
+  image, the gate refuses the image. If robots.txt is unreachable, the gate refuses the image at once, too: only
+  requests for pages wait for an unreachable robots.txt (``REP_WAIT_TIMEOUT``).
 - *A user presses Ctrl-C.* Scrapy begins to close the spider, and takes no more requests from the scheduler. Scrapy has
   no signal (``scrapy.signals``) for this event, so ``Frontier._check`` looks every 0.2 seconds whether the spider is
   closing. If it is, ``_check`` cancels the running fetches of robots.txt, and lets the requests that wait at gate and

@@ -129,7 +129,7 @@ class Limiter:
         sends the slot's next request. ``-inf`` for a slot without a delay."""
 
         self.planned = 0
-        """The number of requests for which room is reserved, and which are not sent yet."""
+        """The number of requests that already count towards the concurrency, but are not sent yet."""
 
         self.sent = 0
         """The number of requests that were sent and have not ended yet. Some of them may still wait in Scrapy's
@@ -150,12 +150,12 @@ class Limiter:
         """Whether the last answer of the host was a 503."""
 
         self.crawl_delay: DelayLimiter | None = None
-        """For the limiter of a host: the limiter that keeps the host's crawl delay; None if the host has had no crawl
-        delay so far."""
+        """The limiter for the crawl delay of the host. None if the host has had no crawl delay so far, or if this
+        limiter is not that of a host."""
 
         self.address: Limiter | None = None
-        """For the limiter of a host: the limiter that all hosts at the host's IP address share; None if the address is
-        not known, or if ``REP_CONCURRENCY_PER_ADDRESS`` is not set."""
+        """The limiter that all hosts at the host's IP address share. None if the address is not known, if
+        ``REP_CONCURRENCY_PER_ADDRESS`` is not set, or if this limiter is not that of a host."""
 
         self.waiters: deque[Any] | None = None
         """The requests outside the scheduler, such as media downloads, that wait for this limiter, the next one first;
@@ -230,8 +230,8 @@ class Limiter:
         """Return the earliest time to send the first of :attr:`waiters`, the requests that wait outside the scheduler.
 
         If the limiter is full and all of its requests are sent, one of them has to end first, and the time is ``inf``.
-        If the limiter is full, but some of its requests are only planned (not sent yet), one waiter may be sent instead
-        of them from the time :attr:`waiters_yield_until`.
+        If the limiter is full, but some of its requests are only planned (not sent yet), the time is not before
+        :attr:`waiters_yield_until`: until then, the planned requests go first.
         """
         in_flight = self.planned + self.sent
         if in_flight < self.concurrency_now:

@@ -112,8 +112,8 @@ class Requests(Protocol):
         """Return the name of the storage from which *request* was popped: :attr:`medium` or ``"memory"``."""
 
     def peek(self) -> Any:
-        """Return one of the requests without removing it; None if the queue is empty or the request cannot be read. The
-        request for robots.txt gets the proxy and the User-Agent of this request.
+        """Return the next request without removing it. Return None if the queue is empty, or if the request cannot be
+        read. The caller copies the proxy and the User-Agent of the returned request to the request for robots.txt.
         """
 
 
@@ -192,9 +192,9 @@ class Queue:
         return self._with(None if self.network is None else self.network.robotstxt)
 
     def refusing_limiter(self, now: float) -> Limiter | None:
-        """Return the limiter because of which all requests of this queue are refused at *now*: its pauses exceed
-        ``REP_WAIT_TIMEOUT``. This is the limiter of the host or, if the host's is not the reason, that of the download
-        slot. Return None if requests are not refused.
+        """Return the limiter whose pauses exceed ``REP_WAIT_TIMEOUT``, so that all requests of this queue are refused
+        at *now*. If the pauses of the host's limiter and of the download slot's limiter exceed it, return the host's.
+        Return None if requests are not refused.
         """
         for limiter in (self.host, self.slot):
             if now < limiter.refuses_until:
@@ -303,8 +303,8 @@ class InFlight:
         self.queue = queue
         self.is_for_robotstxt = is_for_robotstxt
         self.limiters: tuple[Limiter, ...] = ()
-        """The limiters that count the request as planned or sent, the host's limiter first. Empty while no limiter
-        counts the request."""
+        """The limiters that count the request towards their concurrency, the host's limiter first. Empty while no
+        limiter counts the request, for example because it still waits, or has ended."""
 
         self.came_from_scheduler = came_from_scheduler
         """Whether a scheduler of this package handed out the request."""
@@ -330,7 +330,8 @@ class InFlight:
         (the downloader middleware that judges requests by robots.txt)."""
 
         self.page_of = ""
-        """The host whose page budget counts the request; empty if the request is not counted."""
+        """The host whose number of pages (``REP_PAGES_PER_HOST``) includes this request. Empty if the request is not
+        counted, for example because it is a retry of a page that was counted before."""
 
         self.report: Any = None
         """What the gate (the downloader middleware that judges requests) reports to the ledger and the stats when the
@@ -536,8 +537,8 @@ class Limits:
         wakes Scrapy's engine, and the engine asks the scheduler for requests."""
 
         self.slowdowns: dict[str, Slowdown] = {}
-        """How long the requests to each host waited for the host's crawl delay, by the key of the host's limiter.
-        Contains at most ``_MAX_SLOWDOWNS`` hosts: those whose requests waited longest."""
+        """The total time for which requests to each host waited for the host's crawl delay, by the key of the host's
+        limiter. Contains at most ``_MAX_SLOWDOWNS`` hosts: those with the greatest total times."""
 
         self.slowed_seconds = 0.0
         """The sum of :attr:`Slowdown.seconds` over all hosts, including those that are missing in
@@ -620,8 +621,8 @@ class Limits:
         return (len(self._idle), len(self.limiters)) != before
 
     def _may_forget(self, queue: Queue, now: float) -> bool:
-        """Return whether *queue*, which is empty, may be deleted. The result is False while the limiter of its host or
-        its download slot is still needed, for example because of a recent pause (:meth:`Limiter.is_quiet`).
+        """Return whether *queue*, which is empty, may be deleted. The result is False while the host's limiter or
+        the download slot's limiter is still needed, for example because of a recent pause (:meth:`Limiter.is_quiet`).
 
         The last queue of a site is deleted together with the site. For this queue, the result is False in three more
         cases:
@@ -659,8 +660,8 @@ class Limits:
         """Return True if the scheduler may hand out the next request of *queue*: the request may be sent now, or the
         gate (the downloader middleware that judges requests) will refuse it. *queue* must be the first ready queue.
 
-        Otherwise, the queue is no longer ready: let it wait (park it) at the site or limiter that blocks it, and return
-        False.
+        If the request has to wait, return False, and let the queue wait (park it) at the site or limiter that blocks
+        it, so that the queue is no longer ready.
         """
         limiters = queue.limiters
         obstacle = self._obstacle(queue, limiters, now)
@@ -676,8 +677,8 @@ class Limits:
         state of the request. If the gate (the downloader middleware that judges requests) will refuse the request, no
         room is reserved.
 
-        Afterwards, other requests go before the next request of *queue*: a request outside the scheduler that waits for
-        one of the limiters, and the requests in the other queues of the same download slot.
+        Before *queue* has its next turn, others have one: each other ready queue of the same download slot, and the
+        first request that waits outside the scheduler for one of the limiters.
         """
         limiters = queue.limiters
         entry = InFlight(queue, came_from_scheduler=True)
@@ -852,8 +853,8 @@ class Limits:
         self.decided.append(waiter)
 
     def leave(self, waiter: Waiter, now: float) -> None:
-        """Remove *waiter* from the limiter or site where it waits, without letting its request continue and without
-        refusing it. Do nothing if *waiter* does not wait.
+        """Remove *waiter* from the limiter or site where it waits, for example because its request was cancelled. What
+        happens to the request is left to the caller. Do nothing if *waiter* does not wait.
         """
         for limiter in waiter.entry.needs:
             if limiter.waiters is not None and waiter in limiter.waiters:
@@ -964,8 +965,8 @@ class Limits:
             self._place(queue, now)
 
     def _note_waiting(self, limiter: Limiter, now: float) -> None:
-        """If *limiter* keeps a crawl delay, record *now* as the time when requests began to wait for this delay. The
-        time is needed for :attr:`slowdowns`. Do nothing if *limiter* keeps no crawl delay, if it counts a request in
+        """If *limiter* has a crawl delay, record *now* as the time when requests began to wait for this delay. The
+        time is needed for :attr:`slowdowns`. Do nothing if *limiter* has no crawl delay, if one of its requests is in
         flight, or if an earlier time is already recorded.
         """
         if not isinstance(limiter, DelayLimiter) or not limiter.delay:
@@ -1057,8 +1058,8 @@ class Limits:
         """Pause *limiter* after a request to its host, sent at *sent_at*, was answered with 429 or 503, or failed. If a
         spider asks for the pause, *sent_at* is the present time.
 
-        Return True if this begins a new pause. If the request was sent before the end of the last pause, it can only
-        extend that pause. In this case, return False.
+        Return True if a new pause begins. If the request was sent before the end of the last pause, no new pause
+        begins: only the end of the last pause can move to a later time. In this case, return False.
 
         *asked* is the duration of the pause, in seconds, for which the host or the spider asks. If *asked* is None,
         each new pause is twice as long as the last one: 1, 2, 4, ... up to *cap* seconds. No pause is shorter than the
@@ -1175,16 +1176,16 @@ class Limits:
         self._release(limiter, now)
 
     def _back_off_changed(self, limiter: Limiter, now: float) -> None:
-        """Update *limiter*, the limiter of a host or download slot, after its back-off changed. Let waiting requests
-        continue if the limiter allows them now.
+        """Update *limiter*, the limiter of a host or download slot, after its back-off changed. Requests that wait at
+        *limiter* continue if it allows them now.
 
         During a pause, requests are refused (:attr:`Limiter.refuses_until`) in two cases:
 
         - The pause ends later than ``wait_timeout`` seconds from now.
         - The first pause after the last success began at least ``wait_timeout`` seconds ago.
 
-        In both cases, waiting requests are refused at once. This applies to the requests that wait at *limiter* and, if
-        *limiter* is a host's, at the limiters of the host's crawl delay and of its IP address.
+        In both cases, the requests that wait at *limiter* are refused at once. If *limiter* belongs to a host, the
+        host's requests that wait for its crawl delay or for its IP address are refused, as well.
         """
         back_off = limiter.back_off
         limiter.set_concurrency(limiter.concurrency)
@@ -1357,7 +1358,7 @@ class Limits:
             self._release(limiter, now)
 
     def _forget_outage(self, since: float, now: float) -> None:
-        """Undo the effects on hosts of an outage of the crawler's network, which lasted from *since* until *now*.
+        """Undo what an outage of the crawler's network, from *since* until *now*, has done to the state of the hosts.
         Cancel the pauses that failed connections caused, and let each robots.txt that became unreachable during the
         outage be fetched again.
 
@@ -1395,9 +1396,9 @@ class Limits:
     # Statistics for the log.
 
     def _note_slowdown(self, host: Limiter, now: float) -> None:
-        """Add the last wait for the crawl delay of *host* to :attr:`slowdowns` and :attr:`slowed_seconds`, because a
-        request to *host* is sent now. The time in which the download slot or a pause also held the requests back is
-        left out.
+        """When a request to *host* is sent, add the time for which requests to *host* have just waited for the host's
+        crawl delay to :attr:`slowdowns` and :attr:`slowed_seconds`. The time in which the download slot or a pause
+        would have delayed the requests anyway is not included.
         """
         limiter = host.crawl_delay
         assert limiter is not None

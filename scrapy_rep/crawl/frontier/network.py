@@ -74,13 +74,13 @@ class Network:
         gone."""
 
         self.is_confirmed = False
-        """Whether the current or last outage is confirmed. An outage that is not confirmed can be a false alarm, in
-        which the network works, and only the failed hosts are down. The value is False at the start of each outage.
-        These events during an outage set it to True:
+        """Whether it is confirmed that the network itself failed in the current or last outage. An outage that is not
+        confirmed can be a false alarm: perhaps only the failed hosts are down. The value is False at the start of each
+        outage. Each of these events during an outage sets it to True:
 
-        - A fetch of robots.txt fails although its site answered recently.
-        - A fetch of robots.txt fails, and no site has answered in this run.
-        - A site answers although a connection to it had failed. Its server is up, so the network caused the failure."""
+        - A fetch of robots.txt fails although its site answered recently: the server probably still works.
+        - A fetch of robots.txt fails, and no site has answered in this run: nothing shows that the network works.
+        - A site answers although a connection to it had failed: the server works, so the network caused the failure."""
 
         self._wait_timeout = wait_timeout
         self._pause = _FIRST_PAUSE
@@ -127,9 +127,9 @@ class Network:
         return self.gone_since is not None
 
     def answered(self, site: Origin, now: float, sent_at: float) -> float | None:
-        """Record that *site* answered, with any status, a request that was sent at *sent_at*. If the network counted as
-        gone, and the answer shows that it is back, return the time when the network failed (:attr:`gone_since`).
-        Otherwise, return None.
+        """Record that *site* has answered a request that was sent at *sent_at*. The status of the answer does not
+        matter. If this answer ends an outage of the network, return the time when the outage began
+        (:attr:`gone_since`). Otherwise, return None.
         """
         may_skip_next, self.has_worked = site in self._answered, True
         self._answered.pop(site, None)
@@ -167,7 +167,7 @@ class Network:
         from now on because of this failure; otherwise, return False.
 
         *has_server* is False if the error usually means that the host has no server: an unknown host name, or a refused
-        connection. Until any host has answered, in this run or an earlier run, such a failure is ignored.
+        connection. If no host has ever answered, in this run or an earlier run, such a failure is ignored.
         """
         if not (has_server or self.has_worked):
             return False

@@ -115,8 +115,8 @@ class Bench:
         return seconds
 
     def pop(self, number: int, turn: int = 1) -> float:
-        """Pop *number* requests, and return the processor seconds for the pops. ``AT_ONCE`` requests are in flight at
-        the same time. In each iteration of the simulated event loop, *turn* of them finish.
+        """Pop *number* requests, and return the processor time in seconds. ``AT_ONCE`` requests are in flight at the
+        same time. *turn* is the number of requests that finish in each iteration of the simulated event loop.
         """
         in_flight: list[Request] = []
         before = time.process_time()

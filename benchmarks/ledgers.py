@@ -88,7 +88,7 @@ def _side(who: str, decisions: int, level: str = "", path: str = "") -> Side:
 
 
 def _report_seconds(path: Path) -> float:
-    """Write the report on the ledger at *path*. Return the processor time of the command in seconds."""
+    """Run ``scrapy rep report`` on the ledger at *path*. Return the processor time of this command in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "scrapy", "rep", "report", str(path)]
     command += ["-o", f"{path}.html"]

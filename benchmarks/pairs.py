@@ -22,12 +22,14 @@ class Side(NamedTuple):
     """One of the two programs to compare."""
 
     who: str
+    """The name of the program in the table."""
+
     arguments: list[str]
     """The command-line arguments for Python: a module or script, and its arguments."""
 
     numbers: Callable[[str, float], Mapping[str, float]]
-    """The function that returns the numbers to compare, by row name. Its arguments are the output of the process, and
-    the processor time of the process in seconds."""
+    """A function that returns the measured numbers of the program, by row name. Its arguments are the output of the
+    program, and the processor time of the program in seconds."""
 
 
 def in_pairs(
@@ -39,8 +41,12 @@ def in_pairs(
     *,
     warm_up: Side | None = None,
 ) -> Iterator[Row]:
-    """Run both programs *pairs* times, and yield the rows of the table that compare their numbers. *targets* contains
-    the targets for the ratios, by row name. *unit* is the unit of the numbers, as in :class:`~benchmarks.table.Row`.
+    """Run two programs at the same time, *pairs* times, and compare the numbers that :attr:`Side.numbers` returns for
+    the programs. For each number, yield two rows of the table: a row for each program. The row of *second_side*
+    contains the ratio of its number to the number of *first_side*.
+
+    *targets* contains the targets for the ratios, by row name. *unit* is the unit of the numbers, as in
+    :class:`~benchmarks.table.Row`.
 
     First, the program *warm_up* runs once, so that the Python modules are compiled. It is not measured. If *warm_up* is
     None, both programs run instead.
@@ -110,8 +116,8 @@ class _Process:
 @contextmanager
 def beside(*arguments: str) -> Iterator[str]:
     """Run Python with *arguments* as a server, in a separate process during the ``with`` block. Yield the first line
-    that the server prints. If the machine has several processors, the server does not use the processor of the compared
-    programs.
+    that the server prints. If the machine has several processors, the server does not use the processor on which
+    :func:`in_pairs` runs the programs to compare.
     """
     process = subprocess.Popen(
         [sys.executable, *arguments],

@@ -61,7 +61,7 @@ class Memory(NamedTuple):
     """The memory per request without the fingerprints."""
 
     seen: float
-    """The memory of the fingerprints per request."""
+    """The memory that the fingerprints use, per request."""
 
     total: float
 

@@ -44,17 +44,18 @@ class Queue(NamedTuple):
 
 
 class Round(NamedTuple):
-    """The average times per request in one round, in seconds."""
+    """The average times per request in one round, in seconds: the elapsed time, the processor time of the workers, and
+    the processor time of the Redis server.
+    """
 
     elapsed: float
-    """The time from the start of the first worker to the end of the last worker, in seconds, divided by the number of
-    requests."""
+    """The time from the start of the first worker to the end of the last worker, divided by the number of requests."""
 
     worker: float
-    """The processor seconds per request of all workers together."""
+    """The processor time of all workers together, divided by the number of requests."""
 
     server: float
-    """The processor seconds per request of the Redis server."""
+    """The processor time of the Redis server, divided by the number of requests."""
 
 
 def queues(
@@ -124,8 +125,8 @@ def _rows(
 
 
 def _growth(operation: str, workers: str, ours: list[Queue], rounds_of: Any) -> Row:
-    """Return the row that shows how much longer a push or pop takes in a queue with many hosts. The ratio is the ratio
-    of the time per request in the queue with the most hosts to the time in the queue with the fewest hosts.
+    """Return the row that compares the queue with the most hosts to the queue with the fewest hosts. For example, a
+    ratio of 1.5 means that a push or pop takes 1.5 times as long in the queue with the most hosts.
 
     *operation* is ``push`` or ``pop``. *workers* is the number of workers in words. *ours* contains the queues of this
     package, sorted by number of hosts. *rounds_of* contains the measured rounds by queue and operation.

@@ -34,12 +34,14 @@ class Times(NamedTuple):
         return (third - first) / 2 / self.median
 
     def ratios(self, other: Times) -> Times:
-        """Return the ratio of the time in *other* to the time in this object, for each round."""
+        """Return the ratio of the time in *other* to the time in this object, for each round. For example, 2.0 means
+        that the task of *other* took twice as long.
+        """
         pairs = zip(other.rounds, self.rounds, strict=True)
         return Times(tuple(theirs / ours for theirs, ours in pairs))
 
     def ratio(self, other: Times) -> float:
-        """Return the median of :meth:`ratios`."""
+        """Return the ratio of the time in *other* to the time in this object: the median over all rounds."""
         return self.ratios(other).median
 
 

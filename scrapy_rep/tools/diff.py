@@ -66,9 +66,10 @@ _Records: TypeAlias = "dict[tuple[str, str], int]"
 ``("disallow", "/shop")``."""
 
 _Followed: TypeAlias = "tuple[tuple[int, int], ...]"
-"""The groups that an agent follows. Each pair contains the index of a group in the file, and a line number. Consecutive
-user-agent lines form a run. The line number is the first line of the run that names the agent. For example, if a file
-begins with the lines ``User-agent: a`` and ``User-agent: b``, each of these agents has the pair (0, 1)."""
+"""The groups that an agent follows. Each pair contains the index of a group in the file, and a line number. The agent
+is named in a sequence of consecutive user-agent lines. The line number is the number of the first line of this
+sequence. For example, if a file begins with the lines ``User-agent: a`` and ``User-agent: b``, the first pair of agent
+b is (0, 1)."""
 
 _Lines: TypeAlias = "tuple[tuple[str, str, int], ...]"
 """The records that are in only one of two files. Each tuple contains a record's field, value and line number."""
@@ -295,7 +296,8 @@ class SideDecision(NamedTuple):
 
     record: dict[str, Any]
     """The decision as a JSON object. If an override allows a URL that the site's own robots.txt forbids, the object
-    contains the decision of the robots.txt, not that of the override."""
+    contains the rule of the robots.txt, so that the output can show which rule is overridden. :attr:`is_fetched` is
+    True in this case."""
 
     is_fetched: bool = False
     """Whether a crawl would fetch the URL."""
@@ -377,8 +379,8 @@ class Differences:
         self._output = Output(arguments)
         self._counts = Counter(dict.fromkeys(_WORDS, 0))
         self._of_hosts: Counter[tuple[str, str, str]] = Counter()
-        """The number of URLs for each change that is shown in one line for a host, instead of a line for each URL. Each
-        key contains the kind of change, the host and the reason."""
+        """The numbers of URLs whose change is ``delayed`` or ``unknown``. The output does not list these URLs, but
+        shows one line with their number for each key. A key contains the kind of change, the host and the reason."""
 
     async def run(self, web: Web | None) -> int:
         self._old, self._new = self._sides = await self._load_sides(web)

@@ -74,7 +74,8 @@ class UrlToJudge(NamedTuple):
     """The URL, encoded as in a request of a crawl. Instead of a URL, this can be a path, such as ``/shop``."""
 
     origin: Origin | None
-    """The URL's origin. None for a path of an unknown host, and for a URL whose origin in the ledger is invalid."""
+    """The URL's origin. None for a path of an unknown host. For a URL from a ledger, this is the origin in the column
+    ``origin`` of the ledger; None if the column contains no valid origin."""
 
     row: sqlite3.Row | None = None
     """If the URL comes from ledgers, the row of the latest decision on the URL in the table ``decision``; None for
@@ -399,8 +400,8 @@ class LiveSources(Sources):
     """
 
     def __init__(self, profile: Profile, web: Web, *, sites: bool = False) -> None:
-        """Show warnings about expired and faulty overrides. *sites* is whether to fetch a site's own robots.txt even
-        if an override replaces it.
+        """Create the object, and show warnings about expired and faulty overrides. If *sites* is True, :meth:`load`
+        fetches a site's own robots.txt even if an override replaces it.
         """
         super().__init__()
         self._overrides = profile.rep.overrides
@@ -529,8 +530,8 @@ class LedgerSources(Sources):
         self.origin = None if self.has_origins else parse_origin("".join(origins))
 
     def urls(self, origin: Origin | None) -> Iterator[UrlToJudge]:
-        """Yield the URLs of *origin*, or of all origins if *origin* is None, sorted by origin. Each URL includes the
-        row of the latest decision on the URL.
+        """Yield the URLs in the ledgers, sorted by origin. If *origin* is not None, yield only the URLs of *origin*.
+        The attribute ``row`` of each yielded object is the row of the latest decision on its URL.
         """
         for row in self.ledgers.rows(_DECISIONS, origin=origin and str(origin)):
             yield UrlToJudge(row["url"], parse_origin(row["origin"]), row)
@@ -571,7 +572,8 @@ class LedgerSources(Sources):
 
 
 LIVE = "live"
-"""The command-line argument that tells the command to fetch the robots.txt of each host whose URLs are compared."""
+"""The argument of ``scrapy rep diff`` that stands for the robots.txt files that the hosts have now. The command fetches
+the robots.txt of each host whose URLs it compares."""
 
 
 async def sources_of(

@@ -289,9 +289,9 @@ def _effects(
     """Return what a crawl does with the items and links of a page, as a JSON object. Its keys are ``items``, ``links``,
     and ``why``, which describes both in words.
 
-    *response_effects* are the effects of the page's indexing rules and usage preferences. *is_data* is True if indexing
-    rules are stated for a response that is data, such as JSON. Indexing rules have no effect on data, and ``why`` then
-    says so.
+    *response_effects* are the effects of the page's indexing rules and usage preferences. *is_data* is True if the
+    response is data, such as JSON, and states indexing rules. Indexing rules have no effect on data, and ``why`` says
+    so if *is_data* is True.
     """
     items = (
         "annotated"

@@ -104,8 +104,8 @@ class Profile:
         }
 
     def notify(self) -> None:
-        """Warn the user if neither an option nor a setting names the crawler. Also warn if a crawl with these settings
-        would ignore robots.txt, or if it would ignore settings of this package.
+        """Warn the user if neither an option nor a setting names the crawler. Also warn if a crawl with the project's
+        settings would ignore robots.txt, or would ignore some ``REP_`` settings.
         """
         if self.ignored:
             notify(
@@ -182,8 +182,8 @@ _OUTCOMES = {True: "allowed", False: "disallowed", None: "unknown"}
 
 
 def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
-    """Return the usage preferences that *robots* states for *url*. Different HTTP clients can send the URL in different
-    forms, such as with other characters encoded. The preferences for all these forms are combined.
+    """Return the usage preferences that *robots* states for *url*. HTTP clients differ in which characters of a URL
+    they percent-encode. The result combines the preferences for all forms in which *url* can be sent.
     """
     preferences = NOTHING_STATED
     for form in forms(url, profile.rep.clients):

@@ -17,7 +17,9 @@ _DATA = bytes(range(256)) * 200
 
 
 class StoreTests:
-    """The tests that every store must pass."""
+    """The tests that every store of robots.txt files (setting ``REP_STORE``) must pass. To test your store, subclass
+    this class, and define :meth:`open`.
+    """
 
     def open(self) -> Store:
         """Return a new instance of the store. All instances in the same test must share the same data. At the

@@ -485,8 +485,9 @@ def span(first: float, last: float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Return a ratio as text with two decimals. None, an unknown ratio, becomes a dash. In a report, *value* is the
-    ratio of the time from an answer to the next request, to the delay or pause that the host asked for.
+    """Return a ratio as text with two decimals, rounded down, such as ``0.99``. None, an unknown ratio, becomes a dash.
+    A report shows how well a crawl kept the delay or pause that a host asked for: 0.50 means that the next request was
+    sent after half of this time.
     """
     # The value is rounded down. Otherwise, 0.999 would become 1.00, which would mean that the delay was kept.
     return "–" if value is None else f"{int(value * 100) / 100:,.2f}"

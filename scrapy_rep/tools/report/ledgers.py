@@ -113,10 +113,9 @@ class ReportLedgers(Ledgers):
     """
 
     def __init__(self, paths: Sequence[str], limits: ReportLimits) -> None:
-        """Read the ledgers at *paths*, and compute views that other views use. Raises LedgerError for a file that is
-        damaged or is not a ledger.
+        """Read the ledgers at *paths*. Raises LedgerError for a file that is damaged or is not a ledger.
 
-        Some damage is found only when a view is computed, here or in a later query. Then an exception of sqlite3 is
+        Some damage is found only when an SQL view is computed, here or in :meth:`view`. Then an exception of sqlite3 is
         raised. Callers use :func:`~scrapy_rep.crawl.ledger.reader.reading` to turn it into a LedgerError.
         """
         super().__init__(list(map(LedgerName, paths)), dict.fromkeys(_TABLES, "true"))
@@ -129,6 +128,7 @@ class ReportLedgers(Ledgers):
             self.database.execute(_AS_IF)
             self.database.execute("CREATE TABLE limits (hosts, files, others, urls)")
             self.database.execute("INSERT INTO limits VALUES (?, ?, ?, ?)", limits)
+            # The views on which other views depend become tables, so that they are computed only once.
             views = _VIEW.sub("CREATE TABLE ", VIEWS)
             report_views = _REPORT_VIEWS.read_text("utf-8")
             self.database.executescript(f"BEGIN; {views} {report_views}")
@@ -280,10 +280,10 @@ def crawlers_named(body: bytes) -> Iterator[tuple[Crawler, str, int]]:
 
 
 def _forbids(forbidden: set[str], allowed: set[str]) -> str:
-    """Return how much a crawler must not fetch, in words such as ``"some paths"``. *forbidden* and *allowed* are the
-    patterns of the disallow and allow rules. If both contain a pattern that matches every path, such as ``/``, not
-    everything is forbidden.
+    """Return what the rules forbid, in words: ``"everything"``, ``"everything but exceptions"``, ``"some paths"``, or
+    ``"nothing"``. *forbidden* and *allowed* are the patterns of the disallow and allow rules.
     """
+    # If a disallow rule and an allow rule match every path, as "/" does, the allow rule has precedence.
     is_all = forbidden & _EVERYTHING and not allowed & _EVERYTHING
     if is_all:
         return "everything but exceptions" if allowed else "everything"

@@ -114,8 +114,8 @@ def _environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    """Return *value* as a template shows it. Plain text is cut, and its invisible characters are escaped. Other values
-    are returned unchanged.
+    """Return *value* as a template shows it. A string is cut after ``_MAX_SHOWN`` characters, and its invisible
+    characters are escaped. A value of another type, such as Markup, is returned unchanged.
     """
     # Markup, a subclass of str, is already safe HTML.
     return answers.visible(value, _MAX_SHOWN) if type(value) is str else value
@@ -160,8 +160,8 @@ def by(
 
 
 def left_out(rows: Sequence[sqlite3.Row]) -> int:
-    """Return how many rows a view left out because of its maximum number of rows. *rows* are the rows that the view
-    returned. Their column ``of_all`` contains the number of rows without the maximum.
+    """Return how many rows are missing in *rows*, because a view returned only its maximum number of rows. The column
+    ``of_all`` contains the number of rows that the view would return without a maximum.
     """
     return rows[0]["of_all"] - len(rows) if rows else 0
 

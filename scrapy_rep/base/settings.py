@@ -353,9 +353,10 @@ def _clients(settings: BaseSettings) -> frozenset[str]:
     has_reactor = settings.getbool("TWISTED_REACTOR_ENABLED", True)
     clients = set()
     for scheme in ("http", "https"):
-        name = str(handlers.get(scheme)).lower()
-        named = {client for client in (AIOHTTP, HTTP2, HTTPX) if client in name}
-        clients |= named or {TWISTED if has_reactor else AIOHTTP}
+        if handlers.get(scheme) is not None:
+            name = str(handlers[scheme]).lower()
+            named = {client for client in (AIOHTTP, HTTP2, HTTPX) if client in name}
+            clients |= named or {TWISTED if has_reactor else AIOHTTP}
     return frozenset(clients)
 
 

@@ -466,6 +466,10 @@ def test_an_override_needs_neither_a_reason_nor_an_end(
             {"aiohttp", "httpx"},
         ),
         ({"DOWNLOAD_HANDLERS": {"ftp": "a._aiohttp.X", "https": None}}, {"twisted"}),
+        (
+            {"DOWNLOAD_HANDLERS": {"http": None, "https": "a.http2.H2DownloadHandler"}},
+            {"http2"},
+        ),
     ],
 )
 def test_http_clients_are_recognised_by_their_download_handlers(

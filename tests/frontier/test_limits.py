@@ -932,6 +932,45 @@ def test_one_waiter_at_a_time_takes_the_room_of_planned_requests() -> None:
     assert crawl.decided() == ["f2"]
 
 
+def test_one_robotstxt_at_a_time_takes_the_room_of_planned_requests() -> None:
+    """A component may hold back a request for robots.txt before the wire. It is only planned then, but already takes the
+    room of another planned request.
+    """
+    crawl = Crawl(concurrency=2)
+    a = crawl.queue("a")
+    crawl.push(a, "a1", "a2")
+    assert crawl.plan_all() == ["a1", "a2"]
+    for name in ("r1", "r2"):
+        crawl.send_or_wait(name, a, is_for_robotstxt=True)
+    crawl.advance_to(5)
+    assert crawl.decided() == ["r1"]
+    assert crawl.send("r1")
+    crawl.end("r1")
+    crawl.advance_to(5.3)
+    assert crawl.decided() == ["r2"]
+    crawl.end("r2")  # It was cancelled before it was sent.
+    crawl.send_or_wait("f1", a)
+    crawl.advance_to(5.6)
+    assert crawl.decided() == ["f1"]
+
+
+def test_the_scheduler_goes_first_again_after_a_waiter_took_reserved_room() -> None:
+    crawl = Crawl(concurrency=2)
+    a = crawl.queue("a")
+    crawl.push(a, "a1", "a2", "a3")
+    assert crawl.plan_all() == ["a1", "a2"]
+    crawl.send_or_wait("f1", a)
+    crawl.send_or_wait("f2", a)
+    crawl.advance_to(0.3)
+    assert crawl.decided() == ["f1"]
+    crawl.advance_to(5)
+    crawl.end("a1")  # A component dropped this request before it was sent.
+    assert crawl.decided() == []
+    crawl.end("f1")
+    assert crawl.decided() == []
+    assert crawl.plan() == "a3"
+
+
 def test_waiting_requests_are_counted_with_the_limiter_that_opens_first() -> None:
     """For the log, each request that waits for a robots.txt, a delay or a pause is counted once."""
     crawl = Crawl()

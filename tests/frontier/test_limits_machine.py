@@ -318,7 +318,11 @@ class LimitsMachine(RuleBasedStateMachine):
         """Otherwise, they would wait forever."""
         limits, now = self.crawl.limits, self.crawl.now
         for limiter in self.limiters():
-            if limiter.waiters:
+            if limiter.overtaker is not None:
+                # When this request ends, the limiter is looked at again.
+                assert limiter in limiter.overtaker.limiters
+            is_overtaken = limiter.is_full and limiter.overtaker is not None
+            if limiter.waiters and not is_overtaken:
                 opens_at = limiter.opens_for_planned()
                 # If the limiter allows a request now, a waiter lets a queue or planned requests go first, for 0.2
                 # seconds at most.

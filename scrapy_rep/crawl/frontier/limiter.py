@@ -100,8 +100,8 @@ class Limiter:
 
     __slots__ = (
         "address", "alarm_at", "back_off", "concurrency", "concurrency_now", "crawl_delay", "ended_at",
-        "had_503", "held_until", "is_queue_next", "key", "next_at", "parked", "planned", "ready", "refuses_until", "sent",
-        "slot_due_at", "slot_free_at", "users", "waiters", "waiters_yield_until",
+        "had_503", "held_until", "is_queue_next", "key", "next_at", "overtaker", "parked", "planned", "ready",
+        "refuses_until", "sent", "slot_due_at", "slot_free_at", "users", "waiters", "waiters_yield_until",
     )  # fmt: skip
 
     def __init__(self, key: str, concurrency: float = inf) -> None:
@@ -173,6 +173,12 @@ class Limiter:
         could be sent, but has to let the scheduler go first, :class:`Limits` sets this time to 0.2 seconds after that
         moment. ``inf`` if the time is not set."""
 
+        self.overtaker: Any = None
+        """The request in flight that overtook planned requests: it was one of :attr:`waiters`, and was allowed to
+        continue although the limiter was full. None if there is none. Only one request at a time may overtake, because
+        a planned request may be on the network without the limiter's knowledge, if a component such as Selenium's
+        middleware downloads it. Each request that overtakes it exceeds the concurrency by one."""
+
         self.ready: OrderedDict[Any, None] | None = None
         """For a download slot: its ready queues (those whose next request the scheduler may hand out), the next one
         first; None if there are none."""
@@ -206,6 +212,11 @@ class Limiter:
         if self.back_off is not None:
             self.concurrency_now = min(concurrency, self.back_off.concurrency)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the planned and the sent requests together reach the maximum number of requests in flight."""
+        return self.planned + self.sent >= self.concurrency_now
+
     # Each of the methods opens_for_...() returns the time from which the limiter has room for a request of one kind. If
     # this time is in the past, the limiter has room now. The time is ``inf`` if it is not known, because another
     # request has to be sent or has to end first.
@@ -231,17 +242,12 @@ class Limiter:
 
         If the limiter is full and all of its requests are sent, one of them has to end first, and the time is ``inf``.
         If the limiter is full, but some of its requests are only planned (not sent yet), the time is not before
-        :attr:`waiters_yield_until`: until then, the planned requests go first.
+        :attr:`waiters_yield_until`: until then, the planned requests go first. Afterwards, the waiter may overtake
+        them, but only after the last request that did so has ended (:attr:`overtaker`).
         """
-        in_flight = self.planned + self.sent
-        if in_flight < self.concurrency_now:
+        if not self.is_full:
             return self.next_at
-        if in_flight > self.concurrency_now and self.sent:
-            # More requests are counted than the concurrency allows. Usually, a waiter was sent before a planned request
-            # (a request that the scheduler has handed out, and that is not sent yet). Send no second waiter until a
-            # request has ended: the planned request can already be on the network without the limiter's knowledge, if a
-            # component such as Selenium's middleware downloads it. In this case, each further waiter would exceed the
-            # concurrency by one more request.
+        if self.overtaker is not None:
             return inf
         return max(self.opens_for_planned(), self.waiters_yield_until)
 
@@ -250,8 +256,7 @@ class Limiter:
         another request has to end first, or requests wait outside the scheduler and one of them has the next turn
         (:meth:`is_queue_turn` is False).
         """
-        is_full = self.planned + self.sent >= self.concurrency_now
-        if is_full or (self.waiters and not self.is_queue_turn(now)):
+        if self.is_full or (self.waiters and not self.is_queue_turn(now)):
             return inf
         return max(self.next_at, self.slot_free_at)
 

@@ -841,11 +841,9 @@ class Limits:
     def _admit(self, waiter: Waiter, limiters: tuple[Limiter, ...], now: float) -> None:
         waiter.may_continue = True
         for limiter in limiters:
-            if limiter.planned + limiter.sent >= limiter.concurrency_now:
-                # All room of the limiter is in use, or reserved for requests that the scheduler has handed out. This
-                # waiter is sent before these requests. In return, the next waiter lets the scheduler go first again:
-                # _set_alarm() sets the time until which it does.
-                limiter.waiters_yield_until = inf
+            if limiter.is_full and limiter.overtaker is None:
+                # The next waiter lets the scheduler go first again, when the request of this waiter has ended.
+                limiter.overtaker, limiter.waiters_yield_until = waiter.entry, inf
         if waiter.counts_as_planned:
             self._count_planned(waiter.entry, limiters)
         else:
@@ -889,6 +887,8 @@ class Limits:
             before = limiter.planned + limiter.sent
             limiter.sent -= 1
             limiter.waiters_yield_until = inf
+            if limiter.overtaker is entry:
+                limiter.overtaker = None
             if limiter.ready:
                 self.ready.reorder(limiter, before)
             if is_withdrawn:
@@ -911,6 +911,8 @@ class Limits:
         for limiter in limiters:
             before = limiter.planned + limiter.sent
             limiter.planned += change
+            if change < 0 and limiter.overtaker is entry:
+                limiter.overtaker = None
             if limiter.ready:
                 self.ready.reorder(limiter, before)
 
@@ -982,7 +984,8 @@ class Limits:
         if limiter.parked:
             times.append(limiter.opens_for_queue(now))
         if limiter.waiters:
-            opens_at = limiter.opens_for_planned()
+            is_overtaken = limiter.is_full and limiter.overtaker is not None
+            opens_at = inf if is_overtaken else limiter.opens_for_planned()
             if opens_at <= now:
                 # A waiter could be sent now, but the scheduler goes first. Either the scheduler has handed out a
                 # request that is not sent yet, or the next turn belongs to a queue of the scheduler. If the scheduler

@@ -39,7 +39,11 @@ Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
 """The maximum number of statements that are read in a response. It is also the maximum number of findings about a
-response, not counting those with the code ``too-many``, of which there are at most two."""
+response, not counting the few findings of :data:`_ABOUT_LIMITS`."""
+
+_ABOUT_LIMITS = frozenset({"page-too-long", "too-many"})
+"""The codes of findings which say that the rest of the page or response is ignored. A response has at most one
+``page-too-long`` and two ``too-many``."""
 
 MAX_PAGE = 4 * 2**20
 """The maximum number of bytes of a page that are read. Every crawler needs a limit, because pages can be of any
@@ -215,10 +219,10 @@ class StatementReader:
         """Whether the response has more than :data:`MAX_STATEMENTS` statements, so that the rest is ignored."""
 
     def add_finding(self, code: str, message: str, location: Location) -> None:
-        """Add a finding. If this reader already contains :data:`MAX_STATEMENTS` findings, add only a finding with the
-        code ``too-many``, which says that the rest of the response is ignored.
+        """Add a finding. If this reader already contains :data:`MAX_STATEMENTS` findings, add the finding only if it
+        says that the rest of the page or response is ignored.
         """
-        if code == "too-many" or len(self.findings) < MAX_STATEMENTS:
+        if code in _ABOUT_LIMITS or len(self.findings) < MAX_STATEMENTS:
             self.findings.append(
                 IndexingFinding(code, message, location[0], location[2])
             )

@@ -297,6 +297,9 @@ def test_statements_and_findings_of_a_page_are_bounded() -> None:
     rules = IndexingRules.of_page([header], b"", ())
     assert len(rules.statements) == MAX_STATEMENTS
     assert (len(codes(rules)), codes(rules)[-1]) == (MAX_STATEMENTS + 1, "too-many")
+    long_page = b" " * (MAX_PAGE + 1)
+    rules = IndexingRules.of_page([header], long_page, ())
+    assert codes(rules)[-2:] == ["too-many", "page-too-long"]
     html = '<meta name="tdm-reservation" content="1">'
     tags = parse("<meta name=tdm-reservation><link rel=license>" + html * 500).tags
     assert [(tag.name, tag.content) for tag in tags] == [("tdm-reservation", "1")] * 100

@@ -512,13 +512,14 @@ class SharedScheduler(Scheduler):
         """Return what the next call asks the server for: permits to send requests, more requests to the hosts that this
         worker owns, and new hosts. The end of ``shared.lua`` describes the keys.
         """
-        places = concurrent_requests(self._crawler)
+        crawl_concurrency = concurrent_requests(self._crawler)
         # In one round, each request in flight ends, and another request is sent in its place (see _ROUND). The number
         # of rounds from one call to the next is estimated twice: from the number of requests sent since the start of
         # the last call, and from the duration of the last call. The higher estimate is used, so that this worker does
         # not run out of requests.
         rounds_per_call = max(
-            self._popped_since_call // places, round(self._call_seconds / _ROUND)
+            self._popped_since_call // crawl_concurrency,
+            round(self._call_seconds / _ROUND),
         )
         # Until the next _CALLS_AHEAD calls have ended, each request in flight is replaced about this many times. This
         # worker needs requests for all these rounds.
@@ -538,7 +539,7 @@ class SharedScheduler(Scheduler):
             if len(self._taken) < _MAX_TAKEN:
                 in_flight = len(self._frontier.in_flight)
                 # About this many requests should come from hosts that no worker owns now.
-                room = _AHEAD * places * rounds - in_flight - supply
+                room = _AHEAD * crawl_concurrency * rounds - in_flight - supply
         return {
             "permits": self._permits.wants(),
             "more": more,

@@ -710,8 +710,6 @@ def _check_addresses(story: Story) -> Iterator[Violation]:
     limit = world.settings.get("REP_CONCURRENCY_PER_ADDRESS", 0)
     events = [(sent.at, 1, sent) for sent in world.log]
     events += [(_end_of(sent, story), 0, sent) for sent in world.log]
-    # A component that is nearer to the network than the wire hides answers from the wire.
-    hides = world.replacement is not None and world.replacement.order > WIRE_ORDER
     in_flight: dict[tuple[int, str], set[int]] = defaultdict(set)
     # For each process and each host whose address the process knows: the time at which a request was last in flight,
     # and the time since which the process knows the address.
@@ -734,7 +732,7 @@ def _check_addresses(story: Story) -> Iterator[Violation]:
         (in_flight[key].add if begins else in_flight[key].discard)(sent.number)
         shows_address = sent.answer.status > 0 and sent.received_at is not None
         shows_address = shows_address and not sent.is_by_driver
-        shows_address = shows_address and (sent.is_robots or not hides)
+        shows_address = shows_address and (sent.is_robots or not _hides_answers(story))
         if key in last_in_flight or (not begins and shows_address):
             last_in_flight[key] = at
             known_at.setdefault(key, at)
@@ -777,6 +775,12 @@ def _end_of(sent: SentRequest, story: Story) -> float:
     return sent.answered_at or killed_at or sent.at
 
 
+def _hides_answers(story: Story) -> bool:
+    """Whether a component nearer to the network than the wire hides answers to pages from the wire."""
+    replacement = story.world.replacement
+    return replacement is not None and replacement.order > WIRE_ORDER
+
+
 def _check_outages(story: Story) -> Iterator[Violation]:
     """While the crawler has no network, requests for robots.txt are sent at least a second apart. No request for a page
     is sent, or given up with a network error.
@@ -797,6 +801,7 @@ def _check_outages(story: Story) -> Iterator[Violation]:
         has_worked = any(
             s.answer.status and s.received_at is not None and s.received_at < gone_at
             for s in story.world.log
+            if s.is_robots or not _hides_answers(story)
         )
         if not has_worked:
             # No host has answered yet. The crawl cannot know that the network is gone: perhaps no host has a server.

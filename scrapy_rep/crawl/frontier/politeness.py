@@ -357,11 +357,9 @@ class Politeness:
         if self._traffic is not None:
             self._traffic.note_response(request, response)
 
-    def measure_waiting(self, count: int | None) -> None:
-        """Record in the ledger that *count* requests wait in the scheduler and in the downloader. Do nothing if *count*
-        is None, which means that the scheduler cannot count its requests.
-        """
-        if self._traffic is not None and count is not None:
+    def measure_waiting(self, count: int) -> None:
+        """Record in the ledger that *count* requests wait in the scheduler and in the downloader."""
+        if self._traffic is not None:
             self._traffic.note_waiting(count)
 
     @property

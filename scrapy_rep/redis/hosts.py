@@ -76,7 +76,9 @@ class OwnedRequests(MemoryRequests):
     medium = "redis"
 
     def __init__(self, order: RequestOrder, taken: Container[Request]) -> None:
-        """Create an empty queue. *taken* contains all requests that this worker took from the server."""
+        """Create an empty queue. *order* sorts the requests that are not from the server. *taken* contains the requests
+        that this worker took from the server. The queue only looks up whether a request is one of them.
+        """
         super().__init__(order)
         self._taken = taken
 

@@ -139,12 +139,12 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
 def _check_order(arguments: Namespace) -> None:
     """Raise UsageError if the user gave the ledgers before the URL or host."""
-    url_or_host = arguments.asked
-    for name in arguments.ledgers:
-        if not Path(name).exists() and (is_url(name) or is_sqlite(url_or_host)):
+    first = arguments.asked
+    for later in arguments.ledgers:
+        if not Path(later).exists() and (is_url(later) or is_sqlite(first)):
             raise UsageError(
-                f"{name} is not a ledger; give the URL or the host before the ledgers, as in "
-                f"'scrapy rep why {name} {url_or_host}'"
+                f"{later} is not a ledger; give the URL or the host before the ledgers, as in "
+                f"'scrapy rep why {later} {first}'"
             )
 
 

@@ -752,8 +752,9 @@ class Frontier:
     def _admit_for_browser(self, now: float) -> None:
         """Let each waiting request for a robots.txt continue if a browser is loading a page from the same host: the
         page possibly waits for this robots.txt before it loads a script or an image. The request continues even if the
-        host already has its maximum number of concurrent requests, because the page is one of them, and ends only after
-        the robots.txt was fetched. If the host is paused, the request keeps waiting.
+        host already has its maximum number of concurrent requests. Otherwise, there would be a deadlock: the page is
+        one of these requests, and cannot end before the robots.txt is fetched. If the host is paused, the request keeps
+        waiting.
         """
         for waiter, (request, _) in list(self._waiting.items()):
             # When a waiter leaves its limiter, another waiter can take its place. So admit() for one waiter can let

@@ -678,13 +678,12 @@ class Frontier:
         return call
 
     async def _until_granted(self, waiter: Waiter, request: Request) -> None:
-        """Wait until all limiters of *request* allow it to be sent, and then count *request* in these limiters. Raises
-        SpiderClosing if the spider closes, and BackingOff if the pauses of the host or download slot exceed
-        ``REP_WAIT_TIMEOUT``.
+        """Wait until all limiters of *request* allow it to be sent, and then count *request* in these limiters: as
+        planned (not sent yet) if ``waiter.counts_as_planned`` is True, otherwise as sent. Raises SpiderClosing if the
+        spider closes, and BackingOff if the pauses of the host or download slot exceed ``REP_WAIT_TIMEOUT``.
 
-        :param waiter: a new waiter for *request*. The limiters count *request* as sent. If the waiter's attribute
-            ``counts_as_planned`` is True, they count it as planned (not sent yet) instead, because *request* has not
-            yet reached the wire
+        :param waiter: a new waiter for *request*. Its ``counts_as_planned`` is True if *request* has not reached the
+            wire yet
         """
         call = self.wait(waiter, request)
         self.limits.wait(waiter, self.clock.monotonic())

@@ -69,8 +69,8 @@ _FIRST_PAUSE = 1.0
 
 # The maximum time, in seconds, for which requests that wait outside the scheduler (waiters) let requests of the
 # scheduler go first. Without a maximum, the crawl could deadlock: the waiter waits for the scheduler's request, and the
-# scheduler's request waits for the waiter. Example 1: a component holds a page back until a media download (the waiter)
-# has ended. Example 2: waiters fill the downloader, so the scheduler can hand out no request.
+# scheduler's request waits for the waiter. Example 1: a component delays the request for a page (the scheduler's)
+# until a media download (the waiter) has ended. Example 2: waiters fill the downloader, so the scheduler can hand out no request.
 _WAITERS_YIELD = 0.2
 
 # A site whose robots.txt is unreachable is kept in memory until its robots.txt may be fetched again. While more than

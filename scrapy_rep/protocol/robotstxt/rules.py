@@ -94,9 +94,9 @@ comparisons that a decision needs."""
 #
 #     len(target) * (1 + min(len(pattern), _MAX_COSTLY) // _OCTETS_AT_ONCE) + _SEGMENT * number_of_segments
 #
-# In the worst case, Python compares the pattern at each octet of the target, and one such comparison covers about
-# _OCTETS_AT_ONCE octets of the pattern. No comparison goes further than _MAX_COSTLY octets. Each segment (a text
-# between two "*") costs as much as _SEGMENT octets.
+# In the worst case, Python compares the pattern with the target at each octet of the target, and reads at most
+# _MAX_COSTLY octets of the pattern each time. To read _OCTETS_AT_ONCE octets of the pattern costs about as much as one
+# octet of the target. Each segment (a text between two "*") costs as much as _SEGMENT octets.
 _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
 _MAX_COSTLY = 2_048
